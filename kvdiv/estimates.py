@@ -35,7 +35,15 @@ class Estimates:
 
     def vector(self) -> tuple[Probability, ...]:
         """All of it in one flat tuple: risk, occurrence, occupation, exposure, scan_exposure, observed, capacity."""
-        return (self.risk, self.occurrence, self.occupation, self.exposure, self.scan_exposure, *self.observed, *self.capacity)
+        return (
+            self.risk,
+            self.occurrence,
+            self.occupation,
+            self.exposure,
+            self.scan_exposure,
+            *self.observed,
+            *self.capacity,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,9 @@ class Rollout:
 
     def estimates(self) -> Estimates:
         """The plain estimates: risk D = (1/H) sum I_t, exposure (H - tau)/H, and so on; all 0 where tau is infinite."""
-        return weighted_estimates(Fraction(1), self, capacity_of((self.first_divergence,), (Fraction(1),), self.horizon))
+        return weighted_estimates(
+            Fraction(1), self, capacity_of((self.first_divergence,), (Fraction(1),), self.horizon)
+        )
 
 
 @dataclass(frozen=True)
@@ -119,10 +129,16 @@ def branch_weights(tv: tuple[Probability, ...]) -> tuple[Probability, ...]:
     return tuple(weights)
 
 
-def capacity_of(times: tuple[int | None, ...], weights: tuple[Probability, ...], horizon: int) -> tuple[Probability, ...]:
+def capacity_of(
+    times: tuple[int | None, ...], weights: tuple[Probability, ...], horizon: int
+) -> tuple[Probability, ...]:
     """(1/H) sum_s w_s (H - s - L + 1)+ for L = 1..H; a time of None (no divergence) adds nothing."""
     return tuple(
-        sum((w * max(0, horizon - s - depth + 1) for s, w in zip(times, weights, strict=True) if s is not None), Fraction(0)) / horizon
+        sum(
+            (w * max(0, horizon - s - depth + 1) for s, w in zip(times, weights, strict=True) if s is not None),
+            Fraction(0),
+        )
+        / horizon
         for depth in range(1, horizon + 1)
     )
 

@@ -1,8 +1,52 @@
-"""Records of a run: what each replicate drew, in parquet."""
+"""Records of a run: what each replicate drew, in parquet.
 
+One row per step: document, stratum, action, estimator, replicate, cost, path, t, x, y, tv, forced. `path` is `rollout` (a
+complete coupled pair), `scan` (the overlap scan of a branching replicate; x = y = its token, null where the rows were disjoint)
+or `branch` (its pair of trajectories from the start). t counts from 1, here and nowhere else in the code. tv is the TV of the
+two rows the tokens came from; forced is f_t, null where it was not measured.
+
+Files are written under a temporary name, synced, and renamed; every page carries a checksum, since parquet without one reads a
+flipped bit in silence. Equal records give equal bytes.
+"""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from kvdiv.estimates import Branch, Rollout
+from kvdiv.requests import Probability
+from kvdiv.theory.errors import RecordError
+
+SCHEMA = "kvdiv records 1"
+DOCUMENT = {
+    "document": "string",
+    "stratum": "string",
+    "action": "string",
+    "tokens": "int64",
+    "sha256": "string",
+    "retained": "int64",
+    "evicted": "bool",
+    "cache_bytes": "int64",
+}
+STEP = {
+    "document": "string",
+    "stratum": "string",
+    "action": "string",
+    "estimator": "string",
+    "replicate": "int64",
+    "cost": "int64",
+    "horizon": "int64",
+    "path": "string",
+    "t": "int64",
+    "x": "int64",
+    "y": "int64",
+    "tv": "double",
+    "forced": "double",
+}
+KEY = ("document", "stratum", "action", "estimator", "replicate", "cost", "horizon")
 
 
 @dataclass(frozen=True)
@@ -19,3 +63,111 @@ class Replicate:
     replicate: int
     value: Rollout | Branch
     cost: int
+
+
+@dataclass(frozen=True)
+class DocumentRecord:
+    """One document under one action: prompt length n, hash of its token ids, entries kept, whether anything was evicted."""
+
+    document: str
+    stratum: str
+    action: str
+    tokens: int
+    sha256: str
+    retained: int
+    evicted: bool
+    cache_bytes: int
+
+
+def write_records(folder: Path, replicates: Sequence[Replicate], documents: Sequence[DocumentRecord]) -> None:
+    """Write records.parquet and documents.parquet into an existing folder; `RecordError` where that fails."""
+    _write(folder / "records.parquet", [row for replicate in replicates for row in _rows(replicate)], STEP)
+    _write(folder / "documents.parquet", [vars(document) for document in documents], DOCUMENT)
+
+
+def read_records(folder: Path) -> tuple[list[Replicate], list[DocumentRecord]]:
+    """Read both files back, equal to what was written; `RecordError` for a damaged or foreign file."""
+    rows = _read(folder / "records.parquet")
+    replicates = [
+        _replicate(key, list(group)) for key, group in itertools.groupby(rows, lambda row: [row[k] for k in KEY])
+    ]
+    return replicates, [DocumentRecord(**row) for row in _read(folder / "documents.parquet")]
+
+
+def _rows(replicate: Replicate) -> Iterator[dict[str, Any]]:
+    value = replicate.value
+    key = {name: getattr(replicate, name) for name in KEY if name != "horizon"} | {"horizon": value.horizon}
+    if isinstance(value, Rollout):
+        yield from _steps(key | {"path": "rollout"}, value.x, value.y, value.delta, value.forced)
+        return
+    yield from _steps(key | {"path": "scan"}, value.overlap, value.overlap, value.tv, None)
+    if value.branch is not None:
+        yield from _steps(key | {"path": "branch"}, value.branch.x, value.branch.y, value.branch.delta, None)
+
+
+def _steps(
+    key: dict[str, Any],
+    x: Sequence[int],
+    y: Sequence[int],
+    tv: Sequence[Probability],
+    forced: Sequence[Probability] | None,
+) -> Iterator[dict[str, Any]]:
+    for t, e in enumerate(tv):
+        tokens: dict[str, int | None] = {"x": x[t] if t < len(x) else None, "y": y[t] if t < len(y) else None}
+        yield key | {"t": t + 1} | tokens | {"tv": float(e), "forced": None if forced is None else float(forced[t])}
+
+
+def _replicate(key: Sequence[Any], rows: list[dict[str, Any]]) -> Replicate:
+    *identity, cost, horizon = key
+    paths = {path: list(steps) for path, steps in itertools.groupby(rows, lambda row: row["path"])}
+    value: Rollout | Branch
+    if "rollout" in paths:
+        value = _rollout(paths["rollout"])
+    else:
+        branch = _rollout(paths["branch"]) if "branch" in paths else None
+        overlap = tuple(row["x"] for row in paths["scan"] if row["x"] is not None)
+        tv = tuple(row["tv"] for row in paths["scan"])
+        value = Branch(horizon, overlap, tv, branch.first_divergence if branch is not None else None, branch)
+    return Replicate(*identity, value=value, cost=cost)
+
+
+def _rollout(rows: Iterable[dict[str, Any]]) -> Rollout:
+    x, y, tv, forced = zip(*((row["x"], row["y"], row["tv"], row["forced"]) for row in rows), strict=True)
+    return Rollout(x, y, tv, None if forced[0] is None else forced)
+
+
+def _write(path: Path, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in columns.items()], metadata={"schema": SCHEMA})
+    table = pa.Table.from_pylist(rows, schema=schema)
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("wb") as file:
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RecordError(
+            f"{path} cannot be written ({error.strerror}); free some space or choose another folder"
+        ) from error
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        rows: list[dict[str, Any]] = table.to_pylist()
+    except FileNotFoundError:
+        raise RecordError(f"{path} does not exist") from None
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{path} is damaged ({str(error).splitlines()[0]}); run again to make it anew") from error
+    found = (table.schema.metadata or {}).get(b"schema", b"").decode()
+    if found != SCHEMA:
+        raise RecordError(f"{path} has schema {found!r}, not {SCHEMA!r}; it is not kvdiv's or of another version")
+    return rows

@@ -24,3 +24,7 @@ class Stream:
     def block(self) -> NDArray[np.float64]:
         """The next four uniforms."""
         return self._generator.random(BLOCK)
+
+    def many(self, count: int) -> NDArray[np.float64]:
+        """The next `count` uniforms at once."""
+        return self._generator.random(count)

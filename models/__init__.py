@@ -1,4 +1,5 @@
-"""Real models, in reading order: `checkpoint`, `prompts`, `prefill`, `eviction`, `actions`, `suffix`, `decode`, `oracle`, `controls`.
+"""Real models; the only part of kvdiv that imports torch and transformers (the extra `models`).
 
-The only part of kvdiv that imports torch and transformers (the extra `models`).
+In reading order: `checkpoint`, `prompts`, `memory`; `attention`, `prefill`, `eviction`, `actions`; `suffix`, `decode`; `measure`;
+`oracle`, `controls`.
 """

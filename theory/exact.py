@@ -51,7 +51,9 @@ class ExactValues:
     @cached_property
     def profile(self) -> tuple[tuple[Fraction, ...], ...]:
         """rho_{s,j} = P(I_{s+j} = 1 | tau = s), j = 0..H - s; all 0 where p_s = 0."""
-        return tuple(tuple(m / p if p else ZERO for m in row) for p, row in zip(self.timing_law, self.joint, strict=True))
+        return tuple(
+            tuple(m / p if p else ZERO for m in row) for p, row in zip(self.timing_law, self.joint, strict=True)
+        )
 
     @cached_property
     def occurrence(self) -> Fraction:

@@ -68,7 +68,9 @@ class KernelPair:
     perturbed: Kernel
     vocabulary: int
     horizon: int
-    _rows: dict[tuple[str, History], tuple[Fraction, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rows: dict[tuple[str, History], tuple[Fraction, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if self.vocabulary < 1:

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-from kvdiv.requests import Choose, Couple, Coupled, Forced, NewProgram, Overlap, Overlapped, Request, Residual, evaluations
+from kvdiv.requests import (
+    Choose,
+    Couple,
+    Coupled,
+    Forced,
+    NewProgram,
+    Overlap,
+    Overlapped,
+    Request,
+    Residual,
+    evaluations,
+)
 from kvdiv.theory.coupling import coupling_law, overlap, residual_law, total_variation
 from kvdiv.theory.errors import ProgramError
 from kvdiv.theory.kernels import KernelPair
@@ -55,7 +66,11 @@ def law(request: Request, pair: KernelPair) -> list[tuple[Any, Fraction]]:
         case Overlap(u):
             c = overlap(pair.p(u), pair.q(u))
             e = 1 - sum(c)
-            return [(Overlapped(a, e), m / (1 - e)) for a, m in enumerate(c) if m] if e < 1 else [(Overlapped(None, e), Fraction(1))]
+            return (
+                [(Overlapped(a, e), m / (1 - e)) for a, m in enumerate(c) if m]
+                if e < 1
+                else [(Overlapped(None, e), Fraction(1))]
+            )
         case Residual(u):
             pairs = residual_law(pair.p(u), pair.q(u))
             if not pairs:

@@ -91,7 +91,9 @@ def _answers(asked: list[tuple[int, Request]], streams: Sequence[Stream], distri
         rows = distributions(lookups)
         xp = array_namespace(rows)
         u = xp.asarray(uniforms[kernel], device=device(rows))
-        for n, answer in zip(kernel, _drawn([asked[n][1] for n in kernel], split(rows[0::2], rows[1::2]), u), strict=True):
+        for n, answer in zip(
+            kernel, _drawn([asked[n][1] for n in kernel], split(rows[0::2], rows[1::2]), u), strict=True
+        ):
             answers[n] = answer
     return answers
 
@@ -118,7 +120,10 @@ def _drawn(requests: list[Request], pieces: Split, u: Array) -> list[Any]:
     """Answers to kernel requests from their rows' pieces, drawn kind by kind."""
     e: list[float] = pieces.e.tolist()
     answers: list[Any] = list(e)  # right as it stands for Forced
-    where = {kind: [n for n, request in enumerate(requests) if isinstance(request, kind)] for kind in (Couple, Overlap, Residual)}
+    where = {
+        kind: [n for n, request in enumerate(requests) if isinstance(request, kind)]
+        for kind in (Couple, Overlap, Residual)
+    }
     if n := where[Couple]:
         a, b = couple(Split(*(part[n] for part in pieces)), u[n])
         for i, x, y in zip(n, a.tolist(), b.tolist(), strict=True):

@@ -1,0 +1,8 @@
+"""From records to results, in reading order: `paths`, `decomposition`, `efficiency`, `results`.
+
+`analyse` is a pure function: the same records give the same results, and everything a report shows is in them.
+"""
+
+from kvdiv.analysis.results import analyse
+
+__all__ = ["analyse"]
