@@ -13,6 +13,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def _steps(
 
 
 def _replicate(key: Sequence[Any], rows: list[dict[str, Any]]) -> Replicate:
-    *identity, cost, horizon = key
+    document, stratum, action, estimator, replicate, cost, horizon = key
     paths = {path: list(steps) for path, steps in itertools.groupby(rows, lambda row: row["path"])}
     value: Rollout | Branch
     if "rollout" in paths:
@@ -128,7 +129,7 @@ def _replicate(key: Sequence[Any], rows: list[dict[str, Any]]) -> Replicate:
         overlap = tuple(row["x"] for row in paths["scan"] if row["x"] is not None)
         tv = tuple(row["tv"] for row in paths["scan"])
         value = Branch(horizon, overlap, tv, branch.first_divergence if branch is not None else None, branch)
-    return Replicate(*identity, value=value, cost=cost)
+    return Replicate(document, stratum, action, estimator, replicate, value, cost)
 
 
 def _rollout(rows: Iterable[dict[str, Any]]) -> Rollout:
@@ -137,9 +138,7 @@ def _rollout(rows: Iterable[dict[str, Any]]) -> Rollout:
 
 
 def _write(path: Path, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = _arrow()
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in columns.items()], metadata={"schema": SCHEMA})
     table = pa.Table.from_pylist(rows, schema=schema)
     partial = path.with_suffix(".partial")
@@ -157,9 +156,7 @@ def _write(path: Path, rows: list[dict[str, Any]], columns: dict[str, str]) -> N
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = _arrow()
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         rows: list[dict[str, Any]] = table.to_pylist()
@@ -171,3 +168,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if found != SCHEMA:
         raise RecordError(f"{path} has schema {found!r}, not {SCHEMA!r}; it is not kvdiv's or of another version")
     return rows
+
+
+def _arrow() -> tuple[Any, Any]:
+    """pyarrow and its parquet module, which the light core does without."""
+    return import_module("pyarrow"), import_module("pyarrow.parquet")

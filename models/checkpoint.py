@@ -51,12 +51,12 @@ def load_checkpoint(
             raise ModelError(f"precision {precision!r} is unknown; use {' or '.join(PRECISIONS)}")
     # Loading rounds, widening never narrows: a later cast to bf16 would also round the rotary frequencies.
     stored = torch.bfloat16 if "bfloat16" in (arithmetic, weights) else torch.float32
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers does not annotate it
     path = str(smollm_folder()) if source == "smollm2" else source
     try:
         config = AutoConfig.from_pretrained(path)
         check_supported(config, source)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=stored, attn_implementation=IMPLEMENTATION)
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=stored, attn_implementation=IMPLEMENTATION)
         tokenizer = AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
@@ -68,7 +68,7 @@ def load_checkpoint(
         raise ModelError(
             f"model {source!r} cannot be loaded ({reason}); give 'smollm2' or a {where} with a causal model"
         ) from error
-    model = model.to(device)
+    model.to(device)
     if arithmetic == "float32":
         model = model.float()
     return from_model(model, tokenizer, name=source, arithmetic=arithmetic, weights=weights)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvdiv.estimates import Branch, Rollout
+from kvdiv.estimates import Rollout
 from kvdiv.models.actions import Action
 from kvdiv.models.checkpoint import Checkpoint
 from kvdiv.models.decode import Job, decode
@@ -23,6 +23,7 @@ from kvdiv.models.oracle import oracle_logits
 from kvdiv.models.suffix import PromptKeys
 from kvdiv.programs import fixed_history
 from kvdiv.records import Replicate
+from kvdiv.theory.errors import RecordError
 from kvdiv.uniforms import Stream
 
 ORACLE_TOLERANCE = 1e-4  # fp32: rounding of some 1e-4 in logits moves a TV by less; measured 1e-5 and below
@@ -131,14 +132,12 @@ def batching_error(
 
 
 def _difference(a: Replicate, b: Replicate) -> float:
-    tokens, tvs = zip(_drawn(a.value), _drawn(b.value), strict=True)
-    if tokens[0] != tokens[1]:
+    """Largest difference of two complete rollouts' TVs; 1 where a token differs."""
+    if not (isinstance(a.value, Rollout) and isinstance(b.value, Rollout)):
+        raise RecordError("batching is compared on complete rollouts; measure them first")
+    if (a.value.x, a.value.y) != (b.value.x, b.value.y):
         return 1.0
-    return max(abs(float(s) - float(t)) for s, t in zip(*tvs, strict=True))
-
-
-def _drawn(value: Rollout | Branch) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    return ((value.x, value.y), value.delta) if isinstance(value, Rollout) else ((value.overlap,), value.tv)
+    return max(abs(float(s) - float(t)) for s, t in zip(a.value.delta, b.value.delta, strict=True))
 
 
 def controls(replicates: Sequence[Replicate], documents: Sequence[DocumentControl]) -> tuple[list[Control], float]:

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from kvdiv.estimates import Branch, Rollout
 from kvdiv.models.actions import Action
 from kvdiv.models.checkpoint import Checkpoint
 from kvdiv.models.decode import Job, decode
@@ -18,7 +18,7 @@ from kvdiv.requests import Program
 from kvdiv.theory.errors import ProgramError
 from kvdiv.uniforms import Stream
 
-ESTIMATORS: Mapping[str, Callable[[int], Program[Rollout] | Program[Branch]]] = {
+ESTIMATORS: Mapping[str, Callable[[int], Program[Any]]] = {
     "naive": naive,
     "fixed_history": fixed_history,
     "swrb": swrb,

@@ -69,5 +69,10 @@ def prefill(model: Any, ids: Sequence[int], *, window: int = 64, document: str =
     logits = forward(model, tokens, torch.arange(len(ids), device=device)[None], context)[0]
     if not bool(torch.isfinite(logits).all()):
         raise NumericalError(f"document {document!r}: NaN or infinite logits after the prompt of {len(ids)} tokens")
-    stacked = (torch.stack(part) for part in (context.keys, context.values, context.queries))
-    return PromptCache(*stacked, logits=logits, scaling=context.scaling)
+    return PromptCache(
+        keys=torch.stack(context.keys),
+        values=torch.stack(context.values),
+        queries=torch.stack(context.queries),
+        logits=logits,
+        scaling=context.scaling,
+    )

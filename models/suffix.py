@@ -80,8 +80,8 @@ class StepContext:
         keys, values = self.store.keys[layer], self.store.values[layer]
         keys[self.rows, :, self.slots] = key[:, :, 0]
         values[self.rows, :, self.slots] = value[:, :, 0]
-        mine = (part[self._selection][:, :, : self.longest] for part in (keys, values))
-        out, own_lse = _attend(q, *mine, self.hidden)
+        own_keys, own_values = (part[self._selection][:, :, : self.longest] for part in (keys, values))
+        out, own_lse = _attend(q, own_keys, own_values, self.hidden)
         for kernel, start, stop in self.groups:
             # [kv_head, row * group, dim]: the prompt's keys are read once for all rows of the kernel.
             stacked = q[start:stop].transpose(0, 1).reshape(heads, -1, dim)

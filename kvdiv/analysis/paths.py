@@ -27,12 +27,13 @@ class Paths:
     @property
     def horizon(self) -> int:
         """H."""
-        return self.delta.shape[-1]
+        return int(self.delta.shape[-1])
 
     def timing(self) -> Floats:
         """1{tau <= t}, mean over replicates, [document, H]: its document mean is P(tau <= t)."""
         times = np.arange(1, self.horizon + 1)
-        return (self.tau[..., None] <= times).mean(1)
+        reached: Floats = (self.tau[..., None] <= times).mean(1)
+        return reached
 
     def entry(self) -> Floats:
         """(tau 1{tau <= H}, 1{tau <= H}), means over replicates, [document, 2]: the mean tau given divergence is their ratio."""

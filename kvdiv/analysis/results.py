@@ -135,7 +135,7 @@ def _estimators(
         own = [r for r in mine if r.estimator == name]
         if name in seconds:
             shares[name] = seconds[name] * sum(r.cost for r in own) / evaluations[name] / len(own)
-    table: dict[str, Any] = efficiency(mine, shares)  # type: ignore[assignment]  # its rows are widened below
+    table: dict[str, Any] = efficiency(mine, shares)
     for name, row in table.items():
         found = bootstrap.of(moments([r for r in mine if r.estimator == name], names), quantities)
         row["quantities"] = {quantity: _shown(interval) for quantity, interval in zip(QUANTITIES, found, strict=True)}

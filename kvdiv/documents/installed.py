@@ -29,7 +29,7 @@ def installed_texts(number: int, *, tokens: tuple[int, int], count: Count = word
         if len(found) == number or name in seen:
             continue
         seen.add(name)
-        text = clean(distribution.metadata.get("Description") or str(distribution.metadata.get_payload() or ""))
+        text = clean(str(distribution.metadata.json.get("description", "")))
         message = _cut(name, text, count, target(len(found), number, low, high))
         if count(message) >= low:
             found.append(Document(f"{name}-{distribution.version}", STRATUM, (("user", message),)))

@@ -12,7 +12,7 @@ Results = Mapping[str, Any]
 # Okabe and Ito's colours, told apart with every kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 TERM_COLOURS = {"occurrence": "#56B4E9", "exposure": "#0072B2", "rate": "#E69F00"}
-STYLE = {
+STYLE: Any = {
     "font.size": 11,
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
@@ -43,7 +43,7 @@ def decomposition(results: Results, axes: Axes) -> None:
     risks = [parts[name]["risk"] for name in names]
     axes.errorbar(names, [r["estimate"] for r in risks], yerr=_spread(risks), fmt="none", ecolor="black", capsize=4)
     axes.set(ylabel="share of tokens that differ", ylim=(0, 1.02))
-    axes.legend(frameon=False, loc="lower center")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2)
 
 
 def attribution(results: Results, axes: Axes) -> None:

@@ -66,6 +66,6 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def interval(shown: Mapping[str, Any], kind: str = "percent") -> str:
     """Estimate [low, high], marked where the interval is degenerate."""
-    write = {"percent": lambda v: f"{100 * v:.2f}", "points": points, "plain": lambda v: f"{v:.2f}"}[kind]
+    write = points if kind == "points" else lambda value: f"{100 * value:.2f}"
     ends = "no spread" if shown["degenerate"] else f"{write(shown['low'])}, {write(shown['high'])}"
     return f"{write(shown['estimate'])} [{ends}]"
