@@ -99,7 +99,7 @@ def test_simulation_covers_the_exact_means(program, seed):
 def test_simulation_has_teeth():
     """The same check at the same size rejects a kernel pair whose Q differs in its first row."""
     pair = mixed_pair()
-    shifted = KernelPair(pair.reference, lambda h: pair.perturbed(h) if h else ["1/4", "3/4", 0], 3, 3)
+    shifted = KernelPair(pair.reference, lambda h: pair.perturbed(h) if h else [0, 1, 0], 3, 3)
     runs = simulate(lambda: naive(3), shifted, 4000, seed=0)
     mean = np.mean([float(run.value.estimates().risk) for run in runs])
     deviation = float(enumerated_moments(naive, pair)[1][0][0] / 4000) ** 0.5

@@ -10,7 +10,7 @@ from kvdiv.interpreters import enumerate_program
 from kvdiv.programs import fixed_history, naive, swrb
 from kvdiv.programs.coupled import coupled
 from kvdiv.requests import Choose, Overlap, Residual
-from kvdiv.testing import enumerated_moments, exact_means, kernel_pairs
+from kvdiv.testing import enumerated_moments, exact_means, histories, kernel_pairs
 from kvdiv.theory import KernelPair, exact_values, iid, naive_variance, table, variance_gap
 
 MANY = settings(max_examples=200)
@@ -71,15 +71,19 @@ def test_joint_dominance(pair):
 
 
 def test_scan_exposure_is_not_jointly_dominated():
-    """With sum w (H - s)/H instead, the same difference of covariances need not be positive semidefinite."""
-    found = []
-    for numerator in range(1, 10):
-        e = Fraction(numerator, 10)
-        q = {(): [1 - e, e], (0,): ["1/2", "1/2"], (1,): ["1/2", "1/2"]}
-        difference = covariance_difference(KernelPair(iid([1, 0]), table(q), 2, 2))
-        keep = [2, 4]  # occupation and scan_exposure
-        found.append(is_positive_semidefinite([[difference[i][j] for j in keep] for i in keep]))
-    assert not all(found)
+    """P = the point mass at 0; Q departs with 1/2 a step and stays: Var(Pi - C E) is 0 naively and with M (H - J)/H, 1/32 with
+    sum w (H - s)/H; so the scan's exposure, of smaller variance by itself, can make C worse."""
+    pair = KernelPair(iid([1, 0]), table({(): ["1/2", "1/2"], (0,): ["1/2", "1/2"], (1,): [0, 1]}), 2, 2)
+    rate = exact_values(pair).rate
+
+    def linearised(program, exposure):
+        covariance = enumerated_moments(program, pair)[1]
+        return covariance[2][2] - 2 * rate * covariance[2][exposure] + rate**2 * covariance[exposure][exposure]
+
+    assert (linearised(naive, 3), linearised(swrb, 3), linearised(swrb, 4)) == (0, 0, Fraction(1, 32))
+    difference = covariance_difference(pair)
+    assert not is_positive_semidefinite([[difference[i][j] for j in (2, 4)] for i in (2, 4)])
+    assert enumerated_moments(swrb, pair)[1][4][4] < enumerated_moments(swrb, pair)[1][3][3]
 
 
 @MANY
@@ -168,12 +172,13 @@ def mutant(*, start=0, uniform=False, fresh=True, stop=True, total=None, window=
         if not any(weights):
             return Branch(horizon, u, tuple(tv), None, None)
         j = yield Choose(tuple(Fraction(w != 0) for w in weights) if uniform else weights)
-        common = u[: j + start]
+        common = u[: min(j + start, horizon - 1)]
         if fresh:
             a, b = yield Residual(u[:j])
         else:
             a, b = 0, 1
-        rollout = yield from coupled(Rollout((*common, a), (*common, b), tuple(tv[:j]) + (Fraction(0),)), horizon)
+        delta = (Fraction(0),) * (len(common) + 1)
+        rollout = yield from coupled(Rollout((*common, a), (*common, b), delta), horizon)
         return Mutated(Branch(horizon, u, tuple(tv), j + 1, rollout), weights, total, window, tail)
 
     return program
@@ -212,16 +217,16 @@ MUTANTS = {
     "J uniform, not reweighted": mutant(uniform=True),
     "window off by one": mutant(window=1),
     "tail one short": mutant(tail=1),
+    "branch from J + 1": mutant(start=1),
     "no residual pair": mutant(fresh=False),
 }
 
 
 def teeth():
     """A pair with H = 3, V = 3 on which no mistake cancels out."""
-    p = {
-        h: ["1/2", "1/3", "1/6"] for h in [(), *((a,) for a in range(3)), *((a, b) for a in range(3) for b in range(3))]
-    }
-    q = {h: (["1/4", "1/4", "1/2"] if sum(h) % 2 else ["1/3", "2/3", 0]) for h in p}
+    known = histories(3, 3)
+    p = {h: (["1/2", "1/3", "1/6"] if not h or h[-1] == 0 else ["1/6", "1/3", "1/2"]) for h in known}
+    q = {h: (["1/4", "1/4", "1/2"] if sum(h) % 2 else ["1/3", "2/3", 0]) for h in known}
     return KernelPair(table(p), table(q), 3, 3)
 
 
