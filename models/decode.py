@@ -77,6 +77,7 @@ class ModelRows:
 
     def __call__(self, lookups: Sequence[Lookup]) -> Tensor:
         """Rows of the kernels at the wanted histories."""
+        lookups = [self._shared(lookup) for lookup in lookups]
         self._open([lookup for lookup in lookups if (lookup.program, lookup.side) not in self._lanes])
         wanted: dict[tuple[int, Side], History] = {}
         for program, side, history in lookups:
@@ -92,6 +93,11 @@ class ModelRows:
             elif self._over(history):
                 rows[n] = self._ended
         return rows
+
+    def _shared(self, lookup: Lookup) -> Lookup:
+        """Where both kernels are one object, both sides read one lane: their rows are then equal, not only to rounding."""
+        job = self.jobs[lookup.program]
+        return lookup._replace(side="reference") if job.perturbed is job.reference else lookup
 
     def _over(self, history: History) -> bool:
         return not self._ends.isdisjoint(history)
@@ -172,7 +178,7 @@ def decode(
     `document` is named in the `NumericalError` for NaN or infinite logits.
     """
     rows = ModelRows(checkpoint, prompt, jobs, horizon, document)  # type: ignore[arg-type]  # Job is read-only in T
-    return lockstep([job.program for job in jobs], [job.stream for job in jobs], rows, progress=progress)
+    return lockstep([job.program for job in jobs], [job.stream for job in jobs], rows, rounding=True, progress=progress)
 
 
 def _common(a: History, b: History) -> int:

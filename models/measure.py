@@ -67,7 +67,10 @@ def measure(
     evictions = {action.name: evict(cache, action.rule, action.retention) for action in actions}
     seconds = {"prefill": time.perf_counter() - started}
     reference = PromptKeys(cache.keys, cache.values)
-    perturbed = {name: PromptKeys(eviction.keys, eviction.values) for name, eviction in evictions.items()}
+    perturbed = {
+        name: PromptKeys(eviction.keys, eviction.values) if eviction.evicted else reference
+        for name, eviction in evictions.items()
+    }
     found: list[Replicate] = []
     for estimator in estimators:
         started = time.perf_counter()

@@ -49,12 +49,17 @@ def lockstep(
     streams: Sequence[Stream],
     distributions: Distributions,
     *,
+    rounding: bool = False,
     progress: Callable[[int], None] = lambda live: None,
 ) -> list[Run[T]]:
     """Run all programs to their ends; results in the order of `programs`.
 
     `distributions(lookups)` returns float64 rows [len(lookups), vocab]. Each program takes its uniforms from its own stream.
     `progress` is called after each round with the number of programs still live.
+
+    With `rounding` the source's rows may change by rounding from one look-up to the next, as a model's do with the batch. A
+    scan may then have seen e > 0 where the rows, looked up again, are equal; a residual pair is drawn from the rows themselves
+    and kept apart. It weighs no more than that rounding. Without `rounding` asking for it is a `ProgramError`.
     """
     finished: dict[int, Run[T]] = {}
     costs = [0] * len(programs)
@@ -72,13 +77,15 @@ def lockstep(
         advance(index, None)
     while pending:
         asked = list(pending.items())
-        for (index, _), answer in zip(asked, _answers(asked, streams, distributions), strict=True):
+        for (index, _), answer in zip(asked, _answers(asked, streams, distributions, rounding), strict=True):
             advance(index, answer)
         progress(len(pending))
     return [finished[index] for index in range(len(programs))]
 
 
-def _answers(asked: list[tuple[int, Request]], streams: Sequence[Stream], distributions: Distributions) -> list[Any]:
+def _answers(
+    asked: list[tuple[int, Request]], streams: Sequence[Stream], distributions: Distributions, rounding: bool
+) -> list[Any]:
     """One answer per request, in order."""
     uniforms = np.stack([streams[index].block() for index, _ in asked])
     answers: list[Any] = [None] * len(asked)
@@ -92,7 +99,7 @@ def _answers(asked: list[tuple[int, Request]], streams: Sequence[Stream], distri
         xp = array_namespace(rows)
         u = xp.asarray(uniforms[kernel], device=device(rows))
         for n, answer in zip(
-            kernel, _drawn([asked[n][1] for n in kernel], split(rows[0::2], rows[1::2]), u), strict=True
+            kernel, _drawn([asked[n][1] for n in kernel], split(rows[0::2], rows[1::2]), u, rounding), strict=True
         ):
             answers[n] = answer
     return answers
@@ -116,7 +123,7 @@ def _choice(request: Choose, u: Array) -> int:
     return int(draw(weights, u)[0])
 
 
-def _drawn(requests: list[Request], pieces: Split, u: Array) -> list[Any]:
+def _drawn(requests: list[Request], pieces: Split, u: Array, rounding: bool) -> list[Any]:
     """Answers to kernel requests from their rows' pieces, drawn kind by kind."""
     e: list[float] = pieces.e.tolist()
     answers: list[Any] = list(e)  # right as it stands for Forced
@@ -125,7 +132,8 @@ def _drawn(requests: list[Request], pieces: Split, u: Array) -> list[Any]:
         for kind in (Couple, Overlap, Residual)
     }
     if n := where[Couple]:
-        a, b = couple(Split(*(part[n] for part in pieces)), u[n])
+        mine = pieces if len(n) == len(requests) else Split(*(part[n] for part in pieces))
+        a, b = couple(mine, u[n])
         for i, x, y in zip(n, a.tolist(), b.tolist(), strict=True):
             answers[i] = Coupled(x, y, e[i])
     for i in where[Overlap]:
@@ -133,10 +141,20 @@ def _drawn(requests: list[Request], pieces: Split, u: Array) -> list[Any]:
     if n := [i for i in where[Overlap] if e[i] < 1]:
         for i, token in zip(n, draw(pieces.overlap[n], u[n, 1]).tolist(), strict=True):
             answers[i] = Overlapped(token, e[i])
-    if n := where[Residual]:
-        if equal := [requests[i] for i in n if e[i] == 0]:
-            raise ProgramError(f"{equal[0]!r} asked for where the two rows are equal")
+    for i in [i for i in where[Residual] if e[i] == 0]:
+        if not rounding:
+            raise ProgramError(f"{requests[i]!r} asked for where the two rows are equal")
+        answers[i] = _apart(Split(*(part[i : i + 1] for part in pieces)), u[i : i + 1])
+    if n := [i for i in where[Residual] if e[i] > 0]:
         a, b = residual(pieces, u, n)
         for i, x, y in zip(n, a.tolist(), b.tolist(), strict=True):
             answers[i] = (x, y)
     return answers
+
+
+def _apart(pieces: Split, u: Array) -> tuple[int, int]:
+    """Different tokens from one pair of rows without residuals: the first from p, the other from q without it."""
+    a = int(draw(pieces.overlap + pieces.reference, u[:, 2])[0])
+    others = pieces.overlap + pieces.perturbed
+    others[:, a] = 0
+    return a, int(draw(others, u[:, 3])[0])

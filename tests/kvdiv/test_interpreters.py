@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kvdiv.interpreters import enumerate_program, simulate
+from kvdiv.interpreters import enumerate_program, lockstep, simulate
 from kvdiv.interpreters.enumerate import law
 from kvdiv.programs import fixed_history, naive, swrb
 from kvdiv.requests import Choose, Couple, Forced, Overlap, Residual
 from kvdiv.testing import enumerated_moments, exact_means, kernel_pairs
 from kvdiv.theory import KernelPair, exact_values, iid, table
 from kvdiv.theory.errors import ProgramError
+from kvdiv.uniforms import Stream
 
 EQUAL = KernelPair(iid(["1/2", "1/2"]), iid(["1/2", "1/2"]), 2, 2)
 APART = KernelPair(iid([1, 0]), iid([0, 1]), 2, 2)
@@ -128,3 +129,24 @@ def test_simulated_and_enumerated_costs_agree():
     """Both interpreters charge the same evaluations."""
     exact = sum(o.weight * o.cost for o in enumerate_program(lambda: naive(3), mixed_pair()))
     assert {run.cost for run in simulate(lambda: naive(3), mixed_pair(), 20, seed=0)} == {exact}
+
+
+def test_rows_that_round_differently_when_looked_up_again():
+    """A scan that saw e = 1e-9 where the rows are later equal: with `rounding` the pair is drawn apart and weighs 1e-9."""
+    looked_up = set()
+
+    def distributions(lookups):
+        rows = []
+        for lookup in lookups:
+            again = lookup in looked_up
+            looked_up.add(lookup)
+            shift = 0.0 if again or lookup.side == "reference" else 1e-9
+            rows.append([0.5 + shift, 0.5 - shift])
+        return np.array(rows)
+
+    (run,) = lockstep([swrb(2)], [Stream(0)], distributions, rounding=True)
+    assert run.value.branch.first_divergence == run.value.branch_time
+    assert 0 < run.value.estimates().risk <= run.value.branch_mass < 3e-9
+    looked_up.clear()
+    with pytest.raises(ProgramError, match="equal"):
+        lockstep([swrb(2)], [Stream(0)], distributions)

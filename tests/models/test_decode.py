@@ -291,7 +291,7 @@ def test_one_row_of_probabilities_per_lane(tiny):
 
 
 def test_the_sampled_vector_is_the_compared_one(tiny):
-    """First tokens follow the softmax of the prefill logits in float64 (faults 21, 22): chi-square below its 1 - 1e-9 quantile."""
+    """First tokens follow the softmax of the prefill logits in float64 (faults 21, 22): chi-square at 1 - 1e-9."""
     from scipy.stats import chi2
 
     checkpoint = tiny(vocabulary=5)

@@ -79,6 +79,13 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
     assert {(final / name).read_text() for name in ("first", "second")} in ({"a"}, {"b"})
 
 
+def test_the_folder_appears_whole(tmp_path: Path) -> None:
+    """The built folder itself, the same inode, gets the final name: renamed in one step, not copied file by file."""
+    inodes = []
+    smollm.publish(tmp_path / "model", lambda partial: inodes.append(partial.stat().st_ino))
+    assert [(tmp_path / "model").stat().st_ino] == inodes
+
+
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     """An exception in the build goes up, and neither the folder nor a temporary one stays."""
 
