@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= kvdiv-demo
+ARGS ?=
 
 .PHONY: demo test check proofs clean
 
 demo: $(VENV)/installed
-	$(BIN)/kvdiv demo --out $(OUT)
+	$(BIN)/kvdiv demo --out $(OUT) $(ARGS)
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest
