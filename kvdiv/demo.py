@@ -32,6 +32,8 @@ from kvdiv.report import write_report
 from kvdiv.selfcheck import self_check
 from kvdiv.theory.errors import KvdivError, RecordError
 
+REFRESH = 0.5  # seconds between updates of the progress bar
+
 
 @dataclass(frozen=True)
 class Demo:
@@ -138,12 +140,15 @@ def _measure(
 ) -> list[_Finished]:
     """Every document in turn with its controls, behind a progress bar; the oracle only reads the shortest."""
     shortest = min(prompts, key=lambda prompt: len(prompt.ids))
-    finished = []
+    finished, shown = [], 0.0
     with tqdm(prompts, unit="document", desc="measuring") as bar:
         for prompt in bar:
 
             def progress(live: int, name: str = prompt.document) -> None:
-                bar.set_postfix_str(f"{name}, {live} replicates live")
+                nonlocal shown
+                if time.monotonic() - shown > REFRESH:
+                    bar.set_postfix_str(f"{name}, {live} replicates live")
+                    shown = time.monotonic()
 
             one = measure(
                 checkpoint,
