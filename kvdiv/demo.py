@@ -142,7 +142,7 @@ def _measure(
     shortest = min(prompts, key=lambda prompt: len(prompt.ids))
     finished, shown = [], 0.0
     with tqdm(prompts, unit="document", desc="measuring") as bar:
-        for prompt in bar:
+        for index, prompt in enumerate(bar):
 
             def progress(live: int, name: str = prompt.document) -> None:
                 nonlocal shown
@@ -154,7 +154,8 @@ def _measure(
                 checkpoint,
                 prompt,
                 actions=actions,
-                estimators=(demo.complete, "swrb"),
+                # In turns, so that a machine that slows down does not favour one of them.
+                estimators=(demo.complete, "swrb") if index % 2 == 0 else ("swrb", demo.complete),
                 replicates=demo.replicates,
                 horizon=demo.horizon,
                 seed=demo.seed,

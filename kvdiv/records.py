@@ -3,15 +3,18 @@
 One row per step: document, stratum, action, estimator, replicate, cost, path, t, x, y, tv, forced. `path` is `rollout` (a
 complete coupled pair), `scan` (the overlap scan of a branching replicate; x = y = its token, null where the rows were disjoint)
 or `branch` (its pair of trajectories from the start). t counts from 1, here and nowhere else in the code. tv is the TV of the
-two rows the tokens came from; forced is f_t, null where it was not measured.
+two rows the tokens came from, float64; forced is f_t, null where it was not measured.
 
-Files are written under a temporary name, synced, and renamed; every page carries a checksum, since parquet without one reads a
-flipped bit in silence. Equal records give equal bytes.
+Files are written under a temporary name, synced, and renamed. Every page carries a checksum, since parquet without one reads a
+flipped bit in silence; the footer has none, so the contents' SHA-256 stands there and is compared. Equal records give equal
+bytes.
 """
 
+import hashlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +51,7 @@ STEP = {
     "forced": "double",
 }
 KEY = ("document", "stratum", "action", "estimator", "replicate", "cost", "horizon")
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -81,44 +85,61 @@ class DocumentRecord:
 
 
 def write_records(folder: Path, replicates: Sequence[Replicate], documents: Sequence[DocumentRecord]) -> None:
-    """Write records.parquet and documents.parquet into an existing folder; `RecordError` where that fails."""
+    """Write records.parquet and documents.parquet into an existing folder.
+
+    `RecordError` where that fails, where a replicate or a document is there twice, where a TV is outside [0, 1] (NaN is), and
+    for a branch that does not diverge at its branch time: such a record could not be read back as it was.
+    """
+    _once(((r.document, r.action, r.estimator, r.replicate) for r in replicates), "replicate")
+    _once(((d.document, d.action) for d in documents), "document and action")
     _write(folder / "records.parquet", [row for replicate in replicates for row in _rows(replicate)], STEP)
     _write(folder / "documents.parquet", [vars(document) for document in documents], DOCUMENT)
 
 
 def read_records(folder: Path) -> tuple[list[Replicate], list[DocumentRecord]]:
     """Read both files back, equal to what was written; `RecordError` for a damaged or foreign file."""
-    rows = _read(folder / "records.parquet")
+    rows = _read(folder / "records.parquet", STEP)
     replicates = [
         _replicate(key, list(group)) for key, group in itertools.groupby(rows, lambda row: [row[k] for k in KEY])
     ]
-    return replicates, [DocumentRecord(**row) for row in _read(folder / "documents.parquet")]
+    return replicates, [DocumentRecord(**row) for row in _read(folder / "documents.parquet", DOCUMENT)]
 
 
-def _rows(replicate: Replicate) -> Iterator[dict[str, Any]]:
+def _once(keys: Iterable[tuple[str | int, ...]], what: str) -> None:
+    if twice := [key for key, times in Counter(keys).items() if times > 1]:
+        raise RecordError(f"{what} {twice[0]} is there more than once; each must be recorded exactly once")
+
+
+def _rows(replicate: Replicate) -> Iterator[Row]:
     value = replicate.value
     key = {name: getattr(replicate, name) for name in KEY if name != "horizon"} | {"horizon": value.horizon}
     if isinstance(value, Rollout):
         yield from _steps(key | {"path": "rollout"}, value.x, value.y, value.delta, value.forced)
         return
     yield from _steps(key | {"path": "scan"}, value.overlap, value.overlap, value.tv, None)
+    if value.branch_time != (value.branch.first_divergence if value.branch is not None else None):
+        raise RecordError(f"document {replicate.document!r}: the branch does not diverge at J = {value.branch_time}")
     if value.branch is not None:
         yield from _steps(key | {"path": "branch"}, value.branch.x, value.branch.y, value.branch.delta, None)
 
 
 def _steps(
-    key: dict[str, Any],
+    key: Row,
     x: Sequence[int],
     y: Sequence[int],
     tv: Sequence[Probability],
     forced: Sequence[Probability] | None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
+    if wrong := [e for e in (*tv, *(forced or ())) if not 0 <= e <= 1]:
+        raise RecordError(
+            f"document {key['document']!r}, replicate {key['replicate']}: TV {wrong[0]} is outside [0, 1]"
+        )
     for t, e in enumerate(tv):
         tokens: dict[str, int | None] = {"x": x[t] if t < len(x) else None, "y": y[t] if t < len(y) else None}
         yield key | {"t": t + 1} | tokens | {"tv": float(e), "forced": None if forced is None else float(forced[t])}
 
 
-def _replicate(key: Sequence[Any], rows: list[dict[str, Any]]) -> Replicate:
+def _replicate(key: Sequence[Any], rows: list[Row]) -> Replicate:
     document, stratum, action, estimator, replicate, cost, horizon = key
     paths = {path: list(steps) for path, steps in itertools.groupby(rows, lambda row: row["path"])}
     value: Rollout | Branch
@@ -132,14 +153,14 @@ def _replicate(key: Sequence[Any], rows: list[dict[str, Any]]) -> Replicate:
     return Replicate(document, stratum, action, estimator, replicate, value, cost)
 
 
-def _rollout(rows: Iterable[dict[str, Any]]) -> Rollout:
+def _rollout(rows: Iterable[Row]) -> Rollout:
     x, y, tv, forced = zip(*((row["x"], row["y"], row["tv"], row["forced"]) for row in rows), strict=True)
     return Rollout(x, y, tv, None if forced[0] is None else forced)
 
 
-def _write(path: Path, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
+def _write(path: Path, rows: list[Row], columns: Mapping[str, str]) -> None:
     pa, pq = _arrow()
-    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in columns.items()], metadata={"schema": SCHEMA})
+    schema = _schema(columns).with_metadata({"schema": SCHEMA, "sha256": _digest(rows)})
     table = pa.Table.from_pylist(rows, schema=schema)
     partial = path.with_suffix(".partial")
     try:
@@ -155,19 +176,38 @@ def _write(path: Path, rows: list[dict[str, Any]], columns: dict[str, str]) -> N
         ) from error
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path, columns: Mapping[str, str]) -> list[Row]:
     pa, pq = _arrow()
     try:
         table = pq.read_table(path, page_checksum_verification=True)
-        rows: list[dict[str, Any]] = table.to_pylist()
+        metadata = table.schema.metadata or {}
+        rows: list[Row] = table.to_pylist()
+        digest = _digest(rows)
     except FileNotFoundError:
         raise RecordError(f"{path} does not exist") from None
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} is damaged ({str(error).splitlines()[0]}); run again to make it anew") from error
-    found = (table.schema.metadata or {}).get(b"schema", b"").decode()
-    if found != SCHEMA:
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise RecordError(f"{path} is damaged ({reason}); run again to make it anew") from error
+    if (found := metadata.get(b"schema", b"").decode(errors="replace")) != SCHEMA:
         raise RecordError(f"{path} has schema {found!r}, not {SCHEMA!r}; it is not kvdiv's or of another version")
+    if metadata.get(b"sha256") != digest.encode() or not table.schema.equals(_schema(columns)):
+        raise RecordError(
+            f"{path} is damaged (its contents are not those that were written); run again to make it anew"
+        )
     return rows
+
+
+def _schema(columns: Mapping[str, str]) -> Any:
+    pa, _ = _arrow()
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in columns.items()])
+
+
+def _digest(rows: Iterable[Row]) -> str:
+    """SHA-256 of all names and values; repr tells any two floats apart."""
+    total = hashlib.sha256()
+    for row in rows:
+        total.update(repr(list(row.items())).encode())
+    return total.hexdigest()
 
 
 def _arrow() -> tuple[Any, Any]:

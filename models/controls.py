@@ -113,7 +113,7 @@ def batching_error(
     checkpoint: Checkpoint, measured: Measured, *, actions: Sequence[Action], horizon: int, seed: int
 ) -> float:
     """Largest change of a TV when the first replicate of each action runs alone; 1 where a token changes."""
-    estimator = measured.replicates[0].estimator
+    estimator = next(r.estimator for r in measured.replicates if isinstance(r.value, Rollout))
     alone = [
         replicate
         for action in actions

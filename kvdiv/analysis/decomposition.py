@@ -9,20 +9,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kvdiv.bootstrap import Floats, ratio
+from kvdiv.bootstrap import ROUNDING, Floats, ratio
 from kvdiv.records import Replicate
 from kvdiv.theory.errors import RecordError
 
 PARTS = ("occurrence", "occupation", "exposure")
 QUANTITIES = ("risk", "occurrence", "occupation", "exposure", "rate")
 TERMS = ("gap", "occurrence", "exposure", "rate")
-ROUNDING = 1e-12  # a few dozen float64 operations on numbers in [0, 1]
 
 
 def moments(replicates: Sequence[Replicate], documents: Sequence[str]) -> Floats:
     """Means over replicates of (risk, O, Pi, E) and of observed and capacity at every depth, [document, 4 + 2 H].
 
-    From any estimator's records; the exposure is the one that never worsens C.
+    From any estimator's records; the exposure is the one that never worsens C. `RecordError` for a document without any.
     """
     rows: dict[str, list[list[float]]] = {name: [] for name in documents}
     for replicate in replicates:
@@ -48,10 +47,16 @@ def attribution(mean: Floats) -> Floats:
     return np.concatenate([change[..., :1], terms], -1)
 
 
-def check_identities(values: Floats, terms: Floats) -> None:
-    """(7) and (8) to rounding; `RecordError` otherwise. values: `quantities`; terms: `attribution`."""
-    risk, occurrence, _, exposure, rate = np.moveaxis(values, -1, 0)
-    if np.any(abs(risk - occurrence - exposure * rate) > ROUNDING):
-        raise RecordError("R = O + E C fails on these records (7); they are not coupled rollouts")
-    if np.any(abs(terms[..., 0] - terms[..., 1:].sum(-1)) > ROUNDING):
-        raise RecordError("the attribution's terms do not add up to the gap (8); the records are inconsistent")
+def check_decomposition(mismatch_fraction: float, values: Floats) -> None:
+    """(7) to rounding, R counted without tau; values: `quantities` of one mean. `RecordError` otherwise."""
+    risk, occurrence, _, exposure, rate = values
+    if max(abs(risk - mismatch_fraction), abs(risk - occurrence - exposure * rate)) > ROUNDING:
+        raise RecordError(
+            f"R = {mismatch_fraction} is not O + E C = {occurrence + exposure * rate} (7) on these records"
+        )
+
+
+def check_attribution(terms: Floats) -> None:
+    """(8) to rounding: the terms of one `attribution` add up to its gap; `RecordError` otherwise."""
+    if abs(terms[0] - terms[1:].sum()) > ROUNDING:
+        raise RecordError(f"the gap {terms[0]} is not the sum {terms[1:].sum()} of its terms (8) on these records")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvdiv.bootstrap import Floats
+from kvdiv.bootstrap import ROUNDING, Floats
 from kvdiv.estimates import Rollout
 from kvdiv.records import Replicate
 from kvdiv.theory.errors import RecordError
@@ -63,9 +63,7 @@ class Paths:
                 share = len(members) / len(rows)
                 mixture[s - 1] += share
                 mixture[s:] += share * members[:, s:].mean(0)
-        if not np.allclose(
-            mixture, rows.mean(0), rtol=0, atol=1e-12
-        ):  # sums of at most a few thousand numbers in [0, 1]
+        if np.any(abs(mixture - rows.mean(0)) > ROUNDING):
             raise RecordError(
                 "the generation clock's mixture identity (19) fails on these records; they are not coupled rollouts"
             )

@@ -11,11 +11,11 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from kvdiv.draws import Array, Split, couple, draw, residual, split
+from kvdiv.draws import OVERLAP, PERTURBED, REFERENCE, Array, Split, common, couple, draw, residual, split
 from kvdiv.requests import Choose, Couple, Coupled, Forced, Overlap, Overlapped, Program, Request, Residual, evaluations
 from kvdiv.theory.errors import ProgramError
 from kvdiv.theory.kernels import History
-from kvdiv.uniforms import Stream
+from kvdiv.uniforms import LEVELS, Stream
 
 T = TypeVar("T")
 Side = Literal["reference", "perturbed", "forced"]
@@ -92,7 +92,7 @@ def _answers(
     kernel = [n for n, (_, request) in enumerate(asked) if not isinstance(request, Choose)]
     for n, (_, request) in enumerate(asked):
         if isinstance(request, Choose):
-            answers[n] = _choice(request, uniforms[n : n + 1, 0])
+            answers[n] = _choice(request, uniforms[n : n + 1, OVERLAP : OVERLAP + LEVELS])
     if kernel:
         lookups = [lookup for n in kernel for lookup in _lookups(*asked[n])]
         rows = distributions(lookups)
@@ -139,7 +139,7 @@ def _drawn(requests: list[Request], pieces: Split, u: Array, rounding: bool) -> 
     for i in where[Overlap]:
         answers[i] = Overlapped(None, e[i])
     if n := [i for i in where[Overlap] if e[i] < 1]:
-        for i, token in zip(n, draw(pieces.overlap[n], u[n, 1]).tolist(), strict=True):
+        for i, token in zip(n, common(pieces, u, n).tolist(), strict=True):
             answers[i] = Overlapped(token, e[i])
     for i in [i for i in where[Residual] if e[i] == 0]:
         if not rounding:
@@ -154,7 +154,7 @@ def _drawn(requests: list[Request], pieces: Split, u: Array, rounding: bool) -> 
 
 def _apart(pieces: Split, u: Array) -> tuple[int, int]:
     """Different tokens from one pair of rows without residuals: the first from p, the other from q without it."""
-    a = int(draw(pieces.overlap + pieces.reference, u[:, 2])[0])
+    a = int(draw(pieces.overlap + pieces.reference, u[:, REFERENCE : REFERENCE + LEVELS])[0])
     others = pieces.overlap + pieces.perturbed
     others[:, a] = 0
-    return a, int(draw(others, u[:, 3])[0])
+    return a, int(draw(others, u[:, PERTURBED : PERTURBED + LEVELS])[0])
