@@ -22,7 +22,7 @@ from kvdiv.models.checkpoint import Checkpoint
 from kvdiv.models.prefill import PromptCache
 from kvdiv.models.suffix import PromptKeys, StepContext, SuffixStore
 from kvdiv.requests import Program
-from kvdiv.theory.errors import NumericalError
+from kvdiv.theory.errors import NumericalError, ProgramError
 from kvdiv.theory.kernels import History
 from kvdiv.uniforms import Stream
 
@@ -76,11 +76,16 @@ class ModelRows:
         self._ended[list(self.checkpoint.eos[:1])] = 1
 
     def __call__(self, lookups: Sequence[Lookup]) -> Tensor:
-        """Rows of the kernels at the wanted histories."""
-        lookups = [self._shared(lookup) for lookup in lookups]
+        """Rows of the kernels at the wanted histories; look-ups come in pairs, the reference's first."""
+        pairs = zip(lookups[::2], lookups[1::2], strict=True)
+        lookups = [lookup for first, second in pairs for lookup in (first, self._shared(first, second))]
         self._open([lookup for lookup in lookups if (lookup.program, lookup.side) not in self._lanes])
         wanted: dict[tuple[int, Side], History] = {}
         for program, side, history in lookups:
+            if len(history) > self.horizon:
+                raise ProgramError(
+                    f"a history of {len(history)} tokens was asked for, and the horizon is {self.horizon}"
+                )
             if history and not self._over(history) and self._lanes[program, side].at != history:
                 wanted[program, side] = history
                 self._seek(program, side, history)
@@ -94,10 +99,10 @@ class ModelRows:
                 rows[n] = self._ended
         return rows
 
-    def _shared(self, lookup: Lookup) -> Lookup:
-        """Where both kernels are one object, both sides read one lane: their rows are then equal, not only to rounding."""
-        job = self.jobs[lookup.program]
-        return lookup._replace(side="reference") if job.perturbed is job.reference else lookup
+    def _shared(self, first: Lookup, second: Lookup) -> Lookup:
+        """Where both kernels are one object, one history is read from one lane: the rows are equal, not only to rounding."""
+        job = self.jobs[second.program]
+        return first if job.perturbed is job.reference and first.history == second.history else second
 
     def _over(self, history: History) -> bool:
         return not self._ends.isdisjoint(history)

@@ -54,7 +54,8 @@ def lockstep(
 ) -> list[Run[T]]:
     """Run all programs to their ends; results in the order of `programs`.
 
-    `distributions(lookups)` returns float64 rows [len(lookups), vocab]. Each program takes its uniforms from its own stream.
+    `distributions(lookups)` returns float64 rows [len(lookups), vocab]; look-ups come in pairs, the reference's first. Each
+    program takes its uniforms from its own stream.
     `progress` is called after each round with the number of programs still live.
 
     With `rounding` the source's rows may change by rounding from one look-up to the next, as a model's do with the batch. A

@@ -2,15 +2,18 @@
 
 import pytest
 import torch
+from scipy.stats import chi2
 
 from kvdiv.estimates import Rollout
+from kvdiv.interpreters import lockstep
 from kvdiv.models import decode as decode_module
 from kvdiv.models.decode import Job, ModelRows, decode
 from kvdiv.models.oracle import oracle_logits
 from kvdiv.models.prefill import prefill
 from kvdiv.models.suffix import PromptKeys, StepContext
 from kvdiv.programs import fixed_history, naive, swrb
-from kvdiv.theory.errors import NumericalError
+from kvdiv.requests import Forced, Overlap
+from kvdiv.theory.errors import NumericalError, ProgramError
 from kvdiv.uniforms import Stream
 
 HORIZON = 8
@@ -201,8 +204,6 @@ def test_going_back_after_a_scan_costs_one_step_a_kernel(tiny):
     kernels = (full(cache), evicted(cache, random_kept(cache)))
     job = Job(swrb(HORIZON), Stream(0, "seek"), *kernels)
     rows = ModelRows(checkpoint, cache, [job], HORIZON)
-    from kvdiv.interpreters import lockstep
-
     (done,) = lockstep([job.program], [job.stream], rows)
     j = done.value.branch_time
     scan, branch = HORIZON - 1, HORIZON - j + (1 if j > 1 else 0)
@@ -217,8 +218,6 @@ def test_branches_do_not_disturb_the_scan(tiny):
     (record,) = run(checkpoint, cache, swrb, kernels, replicates=1)
 
     def scan(horizon):
-        from kvdiv.requests import Overlap
-
         u, tvs = (), []
         while len(u) < horizon:
             token, e = yield Overlap(u)
@@ -246,8 +245,6 @@ def test_every_end_of_sequence_absorbs(tiny):
     assert ends == {2, 4}
     job = Job(naive(12), Stream(0, "naive", 0), *kernels)
     rows = ModelRows(checkpoint, cache, [job], 12)
-    from kvdiv.interpreters import lockstep
-
     (done,) = lockstep([job.program], [job.stream], rows)
     alive = sum(
         next((t + 1 for t, token in enumerate(path) if token in (2, 4)), 12) - 1
@@ -292,8 +289,6 @@ def test_one_row_of_probabilities_per_lane(tiny):
 
 def test_the_sampled_vector_is_the_compared_one(tiny):
     """First tokens follow the softmax of the prefill logits in float64 (faults 21, 22): chi-square at 1 - 1e-9."""
-    from scipy.stats import chi2
-
     checkpoint = tiny(vocabulary=5)
     cache = prefill(checkpoint.model, prompt_ids(5))
     row = cache.logits.double().softmax(-1)
@@ -312,3 +307,28 @@ def test_smollm_agrees_with_the_oracle(smollm):
     kept = random_kept(cache, 100)
     rollouts = run(smollm, cache, fixed_history, (full(cache), evicted(cache, kept)), replicates=2, horizon=10)
     assert max(worst_error(smollm, ids, rollout, kept) for rollout in rollouts) < 5e-5
+
+
+def test_histories_beyond_the_horizon_are_refused(tiny):
+    """A program that asks for more tokens than the run has room for is a ProgramError."""
+    checkpoint = tiny()
+    cache = prefill(checkpoint.model, prompt_ids(checkpoint.vocabulary))
+    job = Job(naive(9), Stream(0), full(cache), full(cache))
+    with pytest.raises(ProgramError, match="history of 8 tokens was asked for, and the horizon is 7"):
+        decode(checkpoint, cache, [job], horizon=7)
+
+
+def test_one_kernel_on_two_histories(tiny):
+    """Where both sides are one object, different histories are still read separately: TV of the model with itself."""
+    checkpoint = tiny()
+    ids = prompt_ids(checkpoint.vocabulary)
+    cache = prefill(checkpoint.model, ids)
+
+    def apart(horizon):
+        return (yield Forced((5,), (6,)))
+
+    same = full(cache)
+    (run_,) = decode(checkpoint, cache, [Job(apart(2), Stream(0), same, same)], horizon=2)
+    rows = [oracle_logits(checkpoint.model, ids, (token,), None)[-1].double().softmax(-1) for token in (5, 6)]
+    assert abs(run_.value - float(tv(*rows))) < TOLERANCE
+    assert run_.value > 0.01
