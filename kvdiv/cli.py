@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kvdiv import __version__
-from kvdiv.theory.errors import KvdivError
+from kvdiv.theory.errors import KvdivError, ModelError
 
 
 class _Group(click.Group):
@@ -60,8 +60,9 @@ def demo(**options: Any) -> None:
     try:
         from kvdiv.demo import Demo, run
     except ModuleNotFoundError as missing:
-        message = f"kvdiv: {missing.name} is not installed; kvdiv demo needs the extra: pip install 'kvdiv[models]'"
-        raise click.ClickException(message) from missing
+        raise ModelError(
+            f"{missing.name} is not installed; kvdiv demo needs the extra: pip install 'kvdiv[models]'"
+        ) from missing
     quick = options.pop("quick")
     settings = Demo.quick() if quick else Demo()
     given = {name: value for name, value in options.items() if value is not None and value != ()}

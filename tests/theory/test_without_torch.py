@@ -16,6 +16,10 @@ pair = KernelPair(iid([1, 0]), iid(["1/2", "1/2"]), 2, 3)
 assert sum(outcome.weight for outcome in enumerate_program(lambda: swrb(3), pair)) == 1
 assert len(simulate(lambda: naive(3), pair, 5, seed=0)) == 5
 import kvdiv.cli
+from click.testing import CliRunner
+result = CliRunner().invoke(kvdiv.cli.main, ["demo"])
+assert result.exit_code == 2, result
+assert "needs the extra: pip install 'kvdiv[models]'" in result.output, result.output
 """
 
 
