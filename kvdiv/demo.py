@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from kvdiv import __version__
 from kvdiv.analysis import analyse
-from kvdiv.documents import Document, demo_documents, read_documents
+from kvdiv.documents import TOKENS, Document, demo_documents, read_documents
 from kvdiv.models.actions import Action, action
 from kvdiv.models.checkpoint import Checkpoint, load_checkpoint
 from kvdiv.models.controls import DocumentControl, controls, document_control
@@ -32,17 +32,22 @@ from kvdiv.report import write_report
 from kvdiv.selfcheck import self_check
 from kvdiv.theory.errors import KvdivError, RecordError
 
+MIX = 8  # documents of the demo's own
 REFRESH = 0.5  # seconds between updates of the progress bar
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The demo's settings; `Demo.quick()` is the two-minute version. `batch`: replicates of an action run together."""
+    """The demo's settings; `Demo.quick()` is the two-minute version.
+
+    documents: how many; None for all of a file, or 8 of the demo's own, of `tokens` (low, high) tokens each. batch: replicates of an action run together.
+    """
 
     model: str = "smollm2"
     weights: str = "float32"
     document_file: Path | None = None
-    documents: int = 8
+    documents: int | None = None
+    tokens: tuple[int, int] = TOKENS
     actions: tuple[str, ...] = ("snapkv-half", "snapkv-512", "recent-half")
     replicates: int = 8
     horizon: int = 64
@@ -52,8 +57,8 @@ class Demo:
 
     @classmethod
     def quick(cls) -> "Demo":
-        """Four documents, four replicates, 32 tokens."""
-        return cls(documents=4, replicates=4, horizon=32)
+        """Four documents of at most 1,600 tokens, three replicates, 32 generated tokens."""
+        return cls(documents=4, tokens=(1000, 1600), replicates=3, horizon=32)
 
     def replace(self, **changes: Any) -> "Demo":
         """The same settings with some changed."""
@@ -108,7 +113,7 @@ def run(demo: Demo, out: Path, *, echo: Callable[[str], None] = print) -> dict[s
 def _documents(demo: Demo, checkpoint: Checkpoint) -> Sequence[Document]:
     if demo.document_file is not None:
         return read_documents(demo.document_file)[: demo.documents]
-    return demo_documents(demo.documents, seed=demo.seed, count=token_count(checkpoint))
+    return demo_documents(demo.documents or MIX, seed=demo.seed, count=token_count(checkpoint), tokens=demo.tokens)
 
 
 def _check_memory(demo: Demo, checkpoint: Checkpoint, prompts: Sequence[Prompt], actions: Sequence[Action]) -> None:

@@ -29,10 +29,10 @@ def folder(tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
-    """Four documents of two strata, 90 to 120 words."""
+    """Ten documents of two strata, 90 to 180 words."""
     path = tmp_path_factory.mktemp("documents") / "mine.jsonl"
     lines = []
-    for i in range(4):
+    for i in range(10):
         prompt = " ".join(f"w{(7 * i + j * j) % 30}" for j in range(90 + 10 * i))
         lines.append(json.dumps({"id": f"doc {i}", "stratum": "ab"[i % 2], "prompt": prompt}))
     path.write_text("\n".join(lines) + "\n")
@@ -66,6 +66,7 @@ def test_the_folder_is_complete(done):
     assert "<script" not in page
     results = json.loads((done / "results.json").read_text())
     assert all(control["passed"] for control in results["controls"])
+    assert results["documents"] == {"count": 10, "strata": {"a": 5, "b": 5}}
     assert [control["name"] for control in results["controls"]] == [
         "first_token", "full_retention", "noise_floor", "oracle", "batching",
     ]  # fmt: skip
@@ -168,7 +169,7 @@ def test_too_little_memory_is_refused(folder, documents, tmp_path, monkeypatch):
     monkeypatch.setattr("kvdiv.demo.available_memory", lambda checkpoint: 1000)
     result = demo(folder, documents, tmp_path / "run")
     assert result.exit_code == 2
-    assert re.search(r"MemoryNeedError: document 'doc 3' needs .* GiB and 0.0 GiB are free", result.output)
+    assert re.search(r"MemoryNeedError: document 'doc 9' needs .* GiB and 0.0 GiB are free", result.output)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -207,3 +208,12 @@ def test_exit_codes_and_version():
     assert kvdiv("--version").exit_code == 0
     assert "demo" in kvdiv("--help").output
     assert kvdiv("demo", "--nonsense").exit_code == 2
+
+
+def test_a_failed_control_is_an_exit_code(folder, documents, tmp_path, monkeypatch):
+    """Where a control fails the report is there, says so, and the exit code is 3."""
+    monkeypatch.setattr("kvdiv.models.controls.ORACLE_TOLERANCE", 0.0)
+    result = demo(folder, documents, tmp_path / "run")
+    assert result.exit_code == 3
+    assert "control oracle failed" in result.output
+    assert "FAILED" in (tmp_path / "run" / "report.html").read_text()
