@@ -40,7 +40,8 @@ REFRESH = 0.5  # seconds between updates of the progress bar
 class Demo:
     """The demo's settings; `Demo.quick()` is the two-minute version.
 
-    documents: how many; None for all of a file, or 8 of the demo's own, of `tokens` (low, high) tokens each. batch: replicates of an action run together.
+    documents: how many; None for all of a file, or 8 of the demo's own, of `tokens` (low, high) tokens each.
+    batch: replicates of an action run together; None for all.
     """
 
     model: str = "smollm2"
