@@ -26,34 +26,39 @@ def oracle_logits(model: Any, prompt: Sequence[int], generated: Sequence[int], k
     try:
         for index, layer in enumerate(model.model.layers):
             attention = layer.self_attn
-            mask = _mask(None if kept is None else kept[index], n, total, attention.num_key_value_groups).to(device)
-            hooks.append(attention.register_forward_pre_hook(_with_mask(mask), with_kwargs=True))
+            of_layer = None if kept is None else kept[index].to(device)
+            hook = _with_mask(of_layer, n, total, attention.num_key_value_groups, device)
+            hooks.append(attention.register_forward_pre_hook(hook, with_kwargs=True))
         with torch.inference_mode():
             tokens = torch.tensor([[*prompt, *generated]], device=device)
-            output = model(tokens, position_ids=torch.arange(total, device=device)[None], use_cache=False)
+            positions = torch.arange(total, device=device)[None]
+            wanted = len(generated) + 1
+            output = model(tokens, position_ids=positions, use_cache=False, logits_to_keep=wanted)
     finally:
         model.set_attn_implementation(usual)
         for hook in hooks:
             hook.remove()
-    logits: Tensor = output.logits[0, n - 1 :]
+    logits: Tensor = output.logits[0]
     return logits
 
 
-def _mask(kept: Tensor | None, n: int, total: int, group: int) -> Tensor:
+def _mask(kept: Tensor | None, n: int, total: int, group: int, device: torch.device) -> Tensor:
     """Additive mask [1, query_head or 1, total, total]: causal, and evicted prompt keys hidden from generated queries."""
-    visible = torch.ones(total, total).tril().bool()[None]
+    visible = torch.ones(1, total, total, dtype=torch.bool, device=device).tril()
     if kept is not None:
-        in_prompt = torch.zeros(kept.shape[0], total).bool()
-        in_prompt.scatter_(1, kept.cpu(), True)
-        in_prompt[:, n:] = True
+        seen = torch.zeros(kept.shape[0], total, dtype=torch.bool, device=device)
+        seen.scatter_(1, kept, True)
+        seen[:, n:] = True
         visible = visible.repeat(kept.shape[0], 1, 1)
-        visible[:, n:] &= in_prompt[:, None]
+        visible[:, n:] &= seen[:, None]
         visible = visible.repeat_interleave(group, 0)
-    return torch.zeros(visible.shape).masked_fill(~visible, float("-inf"))[None]
+    return torch.zeros(visible.shape, device=device).masked_fill_(~visible, float("-inf"))[None]
 
 
-def _with_mask(mask: Tensor) -> Any:
+def _with_mask(kept: Tensor | None, n: int, total: int, group: int, device: torch.device) -> Any:
+    """A hook that gives a layer its mask; made when the layer is reached, so that one layer's is in memory at a time."""
+
     def hook(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return args, {**kwargs, "attention_mask": mask}
+        return args, {**kwargs, "attention_mask": _mask(kept, n, total, group, device)}
 
     return hook
