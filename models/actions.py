@@ -6,7 +6,7 @@
     snapkv-90, recent-90         floor(9n/10) entries; any percentage below 100
     snapkv-1/4                   any exact fraction
 
-The paper's actions are those of SPEC section 7: snapkv-512, snapkv-half, recent-half, snapkv-90, recent-90, full.
+The paper's actions: snapkv-512, snapkv-half, recent-half, snapkv-90, recent-90, full.
 """
 
 import re

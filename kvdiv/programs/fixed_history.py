@@ -1,4 +1,4 @@
-"""A complete coupled rollout with the fixed-history path beside it: three paths a replicate (SPEC section 7)."""
+"""A complete coupled rollout with the fixed-history path beside it: three paths a replicate (paper, section 5)."""
 
 from kvdiv.estimates import Rollout
 from kvdiv.programs.coupled import coupled

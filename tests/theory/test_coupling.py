@@ -1,4 +1,4 @@
-"""Facts of the stepwise maximal coupling on one pair of distributions (SPEC section 2)."""
+"""Facts of the stepwise maximal coupling on one pair of distributions."""
 
 from fractions import Fraction
 

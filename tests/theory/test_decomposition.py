@@ -1,4 +1,4 @@
-"""Timing law, decomposition, clocks, windows: statements of SPEC sections 2 to 4 on drawn kernel pairs, with ==.
+"""Timing law, decomposition, clocks, windows: the statements of the theory on drawn kernel pairs, with ==.
 
 The references here are written out from the definitions over the full joint law of the two trajectories.
 """
