@@ -1,9 +1,9 @@
 r"""What one replicate says about a kernel pair: estimates of R, O, Pi, E and of R_L, B_L at every depth L.
 
 Both records, `Rollout` (a complete coupled pair of trajectories) and `Branch` (one SWRB replicate), carry what was drawn; their
-`estimates()` turn it into the numbers of the paper's sections 3 and 4. Every expectation is exact for every kernel pair; proved in
-proofs/estimator.v and enumerated in tests/kvdiv/test_programs.py. Means over replicates and documents are taken elsewhere; the
-rate C = Pi/E is a ratio of means, never a mean of ratios.
+`estimates()` turn it into the numbers of the paper's sections 3 and 4. Every expectation is exact for every kernel pair; proved
+in proofs/estimator.v and enumerated in tests/kvdiv/test_programs.py. Means over replicates and documents are taken elsewhere;
+the rate C = Pi/E is a ratio of means, never a mean of ratios.
 """
 
 from dataclasses import dataclass
