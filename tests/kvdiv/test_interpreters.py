@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kvdiv.interpreters import enumerate_program, lockstep, simulate
+from kvdiv.interpreters import enumerate_program, lockstep, moments, simulate
 from kvdiv.interpreters.enumerate import law
 from kvdiv.programs import fixed_history, naive, swrb
 from kvdiv.requests import Choose, Couple, Forced, Overlap, Residual
@@ -95,6 +95,17 @@ def mixed_pair():
 def test_simulation_covers_the_exact_means(program, seed):
     """4,000 replicates: every sample mean within 6.5 exact standard errors (false-alarm rate below 1e-8 over all)."""
     assert covers(program, mixed_pair(), replicates=4000, seed=seed) < Z
+
+
+def test_simulation_covers_the_exact_fixed_history():
+    """4,000 replicates: the mean of (1/H) sum f_t within 6.5 exact standard errors of F, which is not R on this pair."""
+    pair = mixed_pair()
+    outcomes = list(enumerate_program(lambda: fixed_history(3), pair))
+    mean, covariance = moments(outcomes, lambda record: [sum(record.forced) / 3])
+    runs = simulate(lambda: fixed_history(3), pair, 4000, seed=0)
+    found = np.mean([float(sum(run.value.forced)) / 3 for run in runs])
+    assert mean == [exact_values(pair).fixed_history] != [exact_values(pair).risk]
+    assert abs(found - float(mean[0])) < Z * float(covariance[0][0] / 4000) ** 0.5
 
 
 def test_simulation_has_teeth():
