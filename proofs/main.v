@@ -3,7 +3,7 @@
 (* R is any real field (the rationals, the reals), V any finite vocabulary, p the reference and q the          *)
 (* perturbed kernel; each maps a history to a distribution.  Quantities are counted: H times the paper's.      *)
 From mathcomp Require Import all_ssreflect all_algebra.
-From kvdiv Require Import coupling trajectory decomposition estimator.
+From kvdiv Require Import coupling trajectory decomposition estimator interval.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -98,6 +98,21 @@ Theorem action_contrast (R : realFieldType) (Ra Oa Ea Ca Rb Ob Eb Cb : R) : Ra =
   Rb - Ra = (Ob - Oa) + (Eb - Ea) * ((Ca + Cb) / 2%:R) + (Cb - Ca) * ((Ea + Eb) / 2%:R).
 Proof. exact: contrast. Qed.
 
+(* Theorem 3.2, the other half of (9), (10): every admissible profile belongs to a kernel pair on two symbols with risk        *)
+(* R_L + alpha B_L, for every alpha in [0, 1].  Times and lags count from 0; R_L, B_L as the paper writes them in the profile. *)
+Theorem interval_attained (R : realFieldType) (H L : nat) (p : nat -> R) (rho : nat -> nat -> R) (alpha : R) :
+  (forall s, 0 <= p s) -> \sum_(s < H) p s <= 1 -> (forall s j, 0 <= rho s j <= 1) -> 0 <= alpha <= 1 ->
+  exists reference perturbed : seq bool -> bool -> R,
+    [/\ kernel reference, kernel perturbed,
+        forall s j, (s + j < H)%N -> (j < L)%N ->
+          mean (coupled reference perturbed) (@differ _) H (joint s j) = p s * (if j == 0%N then 1 else rho s j)
+      & risk (coupled reference perturbed) (@differ _) H = profile_observed H L p rho + alpha * profile_capacity H L p].
+Proof.
+move=> p0 p1 r01 a01; exists (extremal_reference R), (extremal_perturbed H L p rho alpha).
+have [kr kp] := extremal_pair_kernels L p0 p1 r01 a01.
+by split=> // [s j sj jL|]; [exact: extremal_profile | exact: extremal_risk].
+Qed.
+
 (* H D = sigma - tau + the mismatches after sigma, on every pattern with a mismatch. *)
 Theorem agreement_identity m : diverges m = 1%N ->
   mismatches m = (first_agreement m - first_divergence m + mismatches (drop (first_agreement m) m))%N.
@@ -119,3 +134,4 @@ Print Assumptions swrb_capacity.
 Print Assumptions swrb_dominance.
 Print Assumptions action_contrast.
 Print Assumptions agreement_identity.
+Print Assumptions interval_attained.
