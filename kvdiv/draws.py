@@ -15,7 +15,7 @@ tail; on the tree the chance is at most 16 d a level.
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from kvdiv.uniforms import LEVELS
 
@@ -46,7 +46,7 @@ def split(p: Array, q: Array) -> Split:
 def draw(mass: Array, u: Array) -> Array:
     """Index i with probability mass[., i]/sum, never one of mass 0; mass [row, vocab], u [row, LEVELS] in [0, 1)."""
     xp = array_namespace(mass)
-    rows = xp.arange(mass.shape[0], device=mass.device)
+    rows = xp.arange(mass.shape[0], device=device(mass))
     found = xp.zeros_like(rows)
     level = 0
     while mass.shape[1] > 1:
@@ -55,7 +55,7 @@ def draw(mass: Array, u: Array) -> Array:
             below *= FANOUT
         children = -(-mass.shape[1] // below)
         if spare := children * below - mass.shape[1]:
-            padding = xp.zeros((mass.shape[0], spare), dtype=mass.dtype, device=mass.device)
+            padding = xp.zeros((mass.shape[0], spare), dtype=mass.dtype, device=device(mass))
             mass = xp.concat([mass, padding], axis=1)
         tree = xp.reshape(mass, (mass.shape[0], children, below))
         cdf = xp.cumulative_sum(xp.sum(tree, axis=-1), axis=-1)
