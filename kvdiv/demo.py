@@ -219,6 +219,7 @@ def _settings(demo: Demo, actions: Sequence[Action], documents: Sequence[Documen
 @contextlib.contextmanager
 def _folder(out: Path) -> Iterator[Path]:
     """A temporary folder that takes the place of `out` when the block ends well, and vanishes otherwise."""
+    out = out.resolve()
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / "results.json").exists())):
         raise RecordError(f"{out} exists and is not an earlier demo's folder; choose another with --out")
     try:
@@ -228,11 +229,21 @@ def _folder(out: Path) -> Iterator[Path]:
         raise RecordError(f"{out} cannot be made ({error.strerror}); choose another folder with --out") from error
     try:
         yield partial
+        _replace(partial, out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _replace(partial: Path, out: Path) -> None:
+    """Put the finished folder in the place of `out`, whose former content goes last."""
+    old = partial.with_name(f"{partial.name}-old")
+    try:
         partial.chmod(0o755)
-        old = partial.with_name(f"{partial.name}-old")
         if out.exists():
             out.rename(old)
         partial.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise RecordError(f"{out} cannot be replaced ({error.strerror}); choose another folder with --out") from error
+    shutil.rmtree(old, ignore_errors=True)

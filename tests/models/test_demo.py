@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -195,6 +196,36 @@ def test_a_foreign_folder_is_not_replaced(folder, documents, tmp_path):
     assert result.exit_code == 2
     assert "not an earlier demo's folder" in result.output
     assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+def test_a_folder_that_cannot_be_made_is_named(folder, documents, tmp_path):
+    """A file where the folder should be, or where its parent should be, is one line and exit code 2."""
+    (tmp_path / "file").write_text("x")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        result = demo(folder, documents, out)
+        assert result.exit_code == 2
+        assert str(out) in result.output
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_an_interrupted_replacement_restores_the_old_run(folder, documents, tmp_path, monkeypatch):
+    """Where the last rename fails, the earlier run is back in its place and nothing else is left."""
+    out = tmp_path / "run"
+    assert demo(folder, documents, out).exit_code == 0
+    before = (out / "records.parquet").read_bytes()
+    right = Path.rename
+
+    def failing(self, target):
+        if self.name.startswith(".run-") and not self.name.endswith("-old"):
+            raise OSError(28, "No space left on device")
+        return right(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    result = demo(folder, documents, out, "--seed", 5)
+    assert result.exit_code == 2
+    assert "No space left on device" in result.output
+    assert (out / "records.parquet").read_bytes() == before
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_traceback_is_there_for_those_who_ask(folder, documents, tmp_path):
