@@ -138,6 +138,16 @@ def test_branch_records(pair):
             assert record.branch.delta[:j] == record.tv[:j]
 
 
+def test_deltas_can_vary_more_than_mismatches():
+    """C15: I_1 fair, I_2 = 1 - I_1: sum I = 1 always, sum delta is 1/2 or 3/2, mean 1 and variance 1/4."""
+    pair = KernelPair(iid([1, 0]), table({(): ["1/2", "1/2"], (0,): [0, 1], (1,): [1, 0]}), 2, 2)
+    law = {}
+    for outcome in enumerate_program(lambda: naive(2), pair):
+        key = (sum(outcome.value.mismatch), sum(outcome.value.delta))
+        law[key] = law.get(key, 0) + outcome.weight
+    assert law == {(1, Fraction(1, 2)): Fraction(1, 2), (1, Fraction(3, 2)): Fraction(1, 2)}
+
+
 def test_worked_example():
     """C24, the paper's figure 3: M = 0.30, J = 3, mismatches at 3 and 5, H = 5: Z^R = 3/25, Z^O = Z^Pi = 3/50; Z_2 = 3/50."""
     branch = Rollout((0, 0, 0, 0, 0), (0, 0, 1, 0, 1), (Fraction(0),) * 5)
